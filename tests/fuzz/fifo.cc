@@ -13,7 +13,7 @@ constexpr std::size_t memory_bytes = Fifo::offset_of_ring(0) + ring_bytes;
 
 FUZZ_TARGET(fifo, input) {
   alignas(128) std::byte memory[memory_bytes] = {};
-  // The reader's two positions, and the words of the slots.
+  // The reader's two positions, and the words of the cells.
   const auto word = [&](std::size_t index) -> std::atomic<std::uint64_t>& {
     const std::size_t at = index < 2 ? Fifo::line_bytes + 8 * index
                                      : 2 * Fifo::line_bytes + Fifo::unit_bytes * (index - 2);
@@ -26,7 +26,7 @@ FUZZ_TARGET(fifo, input) {
   while (input.left() > 0) {
     const std::uint8_t what = input.byte();
     const std::size_t wanted = input.below(ring_bytes + 1);
-    const std::size_t index = input.below(2 + Fifo::least_slots);
+    const std::size_t index = input.below(2 + Fifo::least_cells);
     switch (what % 8) {
       case 0:
         word(index).store(input.number<std::uint64_t>());

@@ -157,12 +157,12 @@ TEST(Hostile, rubbish_in_a_fifo_ends_the_link_and_nothing_else) {
       at += piece;
       transport.poll();
     }
-    auto* const slots = reinterpret_cast<std::atomic<std::uint64_t>*>(fabric.fifo(0, 1) + 256);
+    auto* const cells = reinterpret_cast<std::atomic<std::uint64_t>*>(fabric.fifo(0, 1) + 256);
     auto* const read = reinterpret_cast<std::atomic<std::uint64_t>*>(fabric.fifo(1, 0) + 128);
     const std::uint64_t number = script.pick({0, 1, 64, 1ull << 32 | 1, 1ull << 40 | 1, ~0ull});
-    for (std::size_t slot = 0; round % 3 == 0 && slot < Fifo::slots_of(fabric.fifo_bytes());
-         ++slot) {
-      slots[8 * slot].store(number);
+    for (std::size_t cell = 0; round % 3 == 0 && cell < Fifo::cells_of(fabric.fifo_bytes());
+         ++cell) {
+      cells[8 * cell].store(number);
     }
     if (round % 3 == 1) read[round / 3 % 2].store(number);
     for (int i = 0; i < 10; ++i) transport.poll();

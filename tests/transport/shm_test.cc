@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <deque>
@@ -32,14 +33,14 @@ struct Record {
   std::uint8_t kind;
   std::vector<std::byte> lead, in_ring;
   void write(FifoWriter& writer) const {
-    std::memcpy(writer.lead(), lead.data(), lead.size());
+    std::copy(lead.begin(), lead.end(), writer.lead());
     writer.put(in_ring.data(), in_ring.size());
     writer.publish(kind);
   }
   void read(FifoReader& reader) const {
     ASSERT_TRUE(reader.ready());
     ASSERT_EQ(kind, reader.kind());
-    ASSERT_EQ(0, std::memcmp(reader.lead(), lead.data(), lead.size()));
+    ASSERT_TRUE(std::equal(lead.begin(), lead.end(), reader.lead()));
     ASSERT_EQ(in_ring.size(), reader.left());
     std::vector<std::byte> got(in_ring.size());
     const std::size_t half = got.size() / 2;
@@ -52,7 +53,7 @@ struct Record {
 };
 
 TEST(Fifo, records_of_any_size_survive_wrapping_around) {
-  for (const std::size_t most : {1500, 100, 1}) {  // with 1, the slots are full before the ring
+  for (const std::size_t most : {1500, 100, 1}) {  // with 1, the cells are full before the ring
     auto area = std::make_unique<Area>();
     FifoWriter writer(area->bytes, sizeof area->bytes);
     FifoReader reader(area->bytes, sizeof area->bytes);
@@ -72,7 +73,7 @@ TEST(Fifo, records_of_any_size_survive_wrapping_around) {
       }
       record.write(writer);
       under_way.push_back(std::move(record));
-      ASSERT_LE(under_way.size(), Fifo::slots_of(sizeof(Area)));
+      ASSERT_LE(under_way.size(), Fifo::cells_of(sizeof(Area)));
     }
     EXPECT_FALSE(writer.broken() || reader.broken());
   }
@@ -95,7 +96,7 @@ struct UsedFifo {
   FifoReader reader{area->bytes, sizeof area->bytes};
   std::atomic<std::uint64_t>& read_records = word_at(Fifo::line_bytes);
   std::atomic<std::uint64_t>& read_bytes = word_at(Fifo::line_bytes + 8);
-  std::atomic<std::uint64_t>& second_slot = word_at(2 * Fifo::line_bytes + Fifo::unit_bytes);
+  std::atomic<std::uint64_t>& second_cell = word_at(2 * Fifo::line_bytes + Fifo::unit_bytes);
 };
 
 TEST(Fifo, refuses_positions_that_cannot_be) {
@@ -118,23 +119,23 @@ TEST(Fifo, refuses_positions_that_cannot_be) {
   EXPECT_TRUE(is_refused(within_a_unit));
 }
 
-TEST(Fifo, refuses_words_of_slots_that_cannot_be) {
+TEST(Fifo, refuses_words_of_cells_that_cannot_be) {
   const std::vector<std::uint64_t> words = {2, 64, ~std::uint64_t{0}, 1 | (ring_bytes + 1) << 40,
                                             1 | std::uint64_t{0xffffff} << 40};
   for (const std::uint64_t word : words) {
     UsedFifo fifo;
-    fifo.second_slot.store(word);
+    fifo.second_cell.store(word);
     EXPECT_FALSE(fifo.reader.ready()) << word;
     EXPECT_TRUE(fifo.reader.broken()) << word;
-    fifo.second_slot.store(1);
+    fifo.second_cell.store(1);
     EXPECT_FALSE(fifo.reader.ready()) << "a broken fifo stays broken";
   }
   UsedFifo full;
-  full.second_slot.store(1 | ring_bytes << 40);
+  full.second_cell.store(1 | ring_bytes << 40);
   ASSERT_TRUE(full.reader.ready());
   EXPECT_EQ(ring_bytes, full.reader.left());
   UsedFifo empty;  // the lower half decides: the rest is of the record before
-  empty.second_slot.store(0xffffffff00000000);
+  empty.second_cell.store(0xffffffff00000000);
   EXPECT_FALSE(empty.reader.ready() || empty.reader.broken());
 }
 
@@ -180,9 +181,9 @@ struct Pair {
   std::unique_ptr<ShmTransport> transports[2];
 };
 
-/// The two numbers are in the slot, and a payload of at most 40 bytes too. Anything else that
+/// The two numbers are in the cell, and a payload of at most 40 bytes too. Anything else that
 /// differs from the header of the frame before needs a header of its own.
-TEST(Shm, a_message_like_the_one_before_is_in_its_slot) {
+TEST(Shm, a_message_like_the_one_before_is_in_its_cell) {
   ShmFabric fabric({});
   std::deque<Message> messages;
   std::uint64_t sequence = 0;

@@ -44,7 +44,7 @@ std::size_t FifoWriter::look_for_room() {
   }
   read_records_ = records;
   read_bytes_ = bytes;
-  return records_ - read_records_ < slot_count_ ? capacity_ - (bytes_ - read_bytes_) : 0;
+  return records_ - read_records_ < cell_count_ ? capacity_ - (bytes_ - read_bytes_) : 0;
 }
 
 void FifoWriter::put(const void* data, std::size_t bytes, bool non_temporal) {

@@ -1,4 +1,4 @@
-// A fifo: records from a process, the writer, to another, the reader. A slot of one cache line
+// A fifo: records from a process, the writer, to another, the reader. A cell of one cache line
 // announces each record, so a short record moves no other line between the two processes. Both can
 // write to the shared memory, so neither trusts the other: each checks positions, and the reader
 // copies what it parses. Offsets in bytes:
@@ -7,7 +7,7 @@
 //                  changes it
 //   128   read:    how much was ever read, records and bytes of the ring; only the reader changes
 //                  it
-//   256   slots of 64 bytes: record n has slot n modulo their number. They take an eighth of the
+//   256   cells of 64 bytes: record n has cell n modulo their number. They take an eighth of the
 //         fifo, and there are at least 64
 //         the ring: the rest of each record, in order, each from a multiple of 64 on
 //
@@ -29,27 +29,27 @@ class Fifo {
  public:
   static constexpr std::size_t line_bytes = 128;
   static constexpr std::size_t unit_bytes = 64;
-  static constexpr std::size_t lead_bytes = 56;  // of a record, in its slot
-  static constexpr std::uint64_t least_slots = 64;
+  static constexpr std::size_t lead_bytes = 56;  // of a record, in its cell
+  static constexpr std::uint64_t least_cells = 64;
   /// Of a fifo with so many bytes: a power of two.
-  static constexpr std::uint64_t slots_of(std::size_t bytes) {
-    return std::max(least_slots, std::bit_floor(bytes / 8 / unit_bytes));
+  static constexpr std::uint64_t cells_of(std::size_t bytes) {
+    return std::max(least_cells, std::bit_floor(bytes / 8 / unit_bytes));
   }
   /// Of the ring.
   static constexpr std::size_t offset_of_ring(std::size_t bytes) {
-    return 2 * line_bytes + slots_of(bytes) * unit_bytes;
+    return 2 * line_bytes + cells_of(bytes) * unit_bytes;
   }
 
   Fifo(std::byte* base, std::size_t bytes)
       : closed_(reinterpret_cast<std::atomic<std::uint64_t>*>(base)),
         read_(reinterpret_cast<Position*>(base + line_bytes)),
-        slots_(reinterpret_cast<Slot*>(base + 2 * line_bytes)),
-        slot_count_(slots_of(bytes)),
-        lap_shift_(std::countr_zero(slot_count_)),
+        cells_(reinterpret_cast<Cell*>(base + 2 * line_bytes)),
+        cell_count_(cells_of(bytes)),
+        lap_shift_(std::countr_zero(cell_count_)),
         ring_(base + offset_of_ring(bytes)),
         capacity_((bytes - offset_of_ring(bytes)) / unit_bytes * unit_bytes) {
     HOCKET_ASSERT(bytes > offset_of_ring(bytes), "a fifo has room for a ring");
-    HOCKET_ASSERT(bytes >> 24 == 0, "a word of a slot has 24 bits for bytes");
+    HOCKET_ASSERT(bytes >> 24 == 0, "a word of a cell has 24 bits for bytes");
   }
 
   std::size_t capacity() const { return capacity_; }
@@ -59,19 +59,19 @@ class Fifo {
     std::atomic<std::uint64_t> records;
     std::atomic<std::uint64_t> bytes;  // of the ring, with padding
   };
-  /// The word is written last. From its lowest bit: 32 bits 1 + n / slots of record n; 8 bits the
+  /// The word is written last. From its lowest bit: 32 bits 1 + n / cells of record n; 8 bits the
   /// kind of the record, which the caller chooses; 24 bits the bytes that the record has in the
   /// ring.
-  struct alignas(unit_bytes) Slot {
+  struct alignas(unit_bytes) Cell {
     std::atomic<std::uint64_t> word;
     std::byte lead[lead_bytes];
   };
-  static_assert(sizeof(Slot) == unit_bytes);
+  static_assert(sizeof(Cell) == unit_bytes);
 
   std::uint32_t lap_of(std::uint64_t record) const {
     return static_cast<std::uint32_t>(1 + (record >> lap_shift_));
   }
-  Slot& slot_of(std::uint64_t record) const { return slots_[record & (slot_count_ - 1)]; }
+  Cell& cell_of(std::uint64_t record) const { return cells_[record & (cell_count_ - 1)]; }
   /// Returns the offset in the ring that is `bytes` after `position`.
   std::size_t after(std::size_t position, std::size_t bytes) const {
     position += bytes;
@@ -80,8 +80,8 @@ class Fifo {
 
   std::atomic<std::uint64_t>* closed_;
   Position* read_;
-  Slot* slots_;
-  std::uint64_t slot_count_;
+  Cell* cells_;
+  std::uint64_t cell_count_;
   int lap_shift_;
   std::byte* ring_;
   std::size_t capacity_;
@@ -95,7 +95,7 @@ class FifoWriter : public Fifo {
   /// position is impossible.
   std::size_t room(std::size_t wanted) {
     const std::size_t free = capacity_ - (bytes_ - read_bytes_);
-    if (free >= wanted && records_ - read_records_ < slot_count_ && !broken_) [[likely]]
+    if (free >= wanted && records_ - read_records_ < cell_count_ && !broken_) [[likely]]
       return free;
     return look_for_room();
   }
@@ -113,11 +113,11 @@ class FifoWriter : public Fifo {
     bytes_ += sizeof object;
   }
   /// The lead of the record: the caller writes it before it publishes the record.
-  std::byte* lead() const { return slot_of(records_).lead; }
+  std::byte* lead() const { return cell_of(records_).lead; }
   /// Ends the record and publishes it to the reader.
   void publish(std::uint8_t kind) {
     const std::uint64_t in_ring = bytes_ - begun_;
-    slot_of(records_).word.store(lap_of(records_) | std::uint64_t{kind} << 32 | in_ring << 40,
+    cell_of(records_).word.store(lap_of(records_) | std::uint64_t{kind} << 32 | in_ring << 40,
                                  std::memory_order_release);
     ++records_;
     if (in_ring == 0) return;
@@ -146,7 +146,7 @@ class FifoReader : public Fifo {
   /// True if there is a record to read. Returns false and sets broken() if the writer has written
   /// an impossible word.
   bool ready() {
-    const std::uint64_t word = slot_of(records_).word.load(std::memory_order_acquire);
+    const std::uint64_t word = cell_of(records_).word.load(std::memory_order_acquire);
     if (static_cast<std::uint32_t>(word) != lap_of(records_) || broken_) {
       broken_ |= static_cast<std::uint32_t>(word) != lap_of(records_) - 1;
       return false;
@@ -161,7 +161,7 @@ class FifoReader : public Fifo {
   std::uint8_t kind() const { return kind_; }
   std::size_t left() const { return left_; }
   /// The lead of the record. The peer can change it at any time.
-  const std::byte* lead() const { return slot_of(records_).lead; }
+  const std::byte* lead() const { return cell_of(records_).lead; }
   /// Copies the next bytes of the record in the ring; the caller has checked left().
   void get(void* data, std::size_t bytes);
   /// The same for an object, whose size the compiler knows.
@@ -173,7 +173,7 @@ class FifoReader : public Fifo {
     std::memcpy(object, ring_ + at, sizeof *object);
     left_ -= sizeof *object;
   }
-  /// Ends the record, and frees its slot and its room for the writer.
+  /// Ends the record, and frees its cell and its room for the writer.
   void release() {
     ++records_;
     if (in_ring_ > 0) {
@@ -187,10 +187,10 @@ class FifoReader : public Fifo {
   /// True if bytes that the caller has copied from a location may be other bytes than the writer's
   /// message, because the writer has closed the fifo.
   bool is_closed() const;
-  /// True if a writer that waited for room may go on: a quarter of the slots or of the ring was
+  /// True if a writer that waited for room may go on: a quarter of the cells or of the ring was
   /// released since the function last returned true.
   bool writer_may_go_on() {
-    if (records_ - told_records_ < slot_count_ / 4 && bytes_ - told_bytes_ < capacity_ / 4)
+    if (records_ - told_records_ < cell_count_ / 4 && bytes_ - told_bytes_ < capacity_ / 4)
       return false;
     told_records_ = records_;
     told_bytes_ = bytes_;

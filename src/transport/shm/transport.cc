@@ -244,7 +244,7 @@ bool ShmTransport::read(Link& link) {
     if (link.matcher.open() == 0) break;
   }
   if (link.from.broken()) {
-    fail(link, link.matcher.violation("an impossible word of a slot of its fifo"));
+    fail(link, link.matcher.violation("an impossible word of a cell of its fifo"));
   }
   if (link.from.writer_may_go_on()) ring(link);
   return moved > 0;
