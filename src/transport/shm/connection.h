@@ -1,7 +1,7 @@
 // A fifo: records from a process, the writer, to another, the reader. A cell of one cache line
 // announces each record, so a short record moves no other line between the two processes. Both can
 // write to the shared memory, so neither trusts the other: each checks positions, and the reader
-// copies what it parses. Offsets in bytes:
+// copies a header before it parses it. Offsets in bytes:
 //
 //   0     closed:  not 0 if the writer's transfers have ended with an error; only the writer
 //                  changes it
@@ -51,8 +51,6 @@ class Fifo {
     HOCKET_ASSERT(bytes > offset_of_ring(bytes), "a fifo has room for a ring");
     HOCKET_ASSERT(bytes >> 24 == 0, "a word of a cell has 24 bits for bytes");
   }
-
-  std::size_t capacity() const { return capacity_; }
 
  protected:
   struct Position {
