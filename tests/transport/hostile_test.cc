@@ -190,6 +190,8 @@ TEST(Hostile, a_fifo_in_no_valid_state_is_an_error_that_names_the_peer) {
     EXPECT_EQ(recv.transfer.status.code(), Code::remote_error);
     EXPECT_EQ(recv.transfer.status.culprit(), 0);
     EXPECT_EQ(recv.transfer.status.link(), "shm");
+    const std::string& text = recv.transfer.status.message();
+    EXPECT_EQ(value == (1ull << 32 | 1), text.find("repeats none") != std::string::npos) << text;
   }
 }
 
