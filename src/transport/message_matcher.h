@@ -54,8 +54,8 @@ struct MatcherOptions {
 struct OutFrame {
   FrameHeader header;
   bool is_set = false;  // header is that of a frame
-  bool repeats =
-      false;  // it differs from the header before in the numbers of message and call only
+  /// The header differs from that of the frame before only in the numbers of message and call.
+  bool repeats = false;
   const std::byte* payload = nullptr;
   /// Of a data frame: it owns the payload. Of a FIN: it ends with this frame. Else null.
   Transfer* transfer = nullptr;

@@ -98,8 +98,8 @@ class FifoWriter : public Fifo {
     return look_for_room();
   }
   bool broken() const { return broken_; }
-  /// Appends bytes to the record, in the ring; the caller has checked room(). non_temporal: 2 KiB
-  /// and more are written with non-temporal stores.
+  /// Copies bytes to the ring, as the next part of the record. The caller has checked room().
+  /// non_temporal: stores 2 KiB and more past the caches.
   void put(const void* data, std::size_t bytes, bool non_temporal = false);
   /// The same for an object, whose size the compiler knows.
   template <typename Object>
@@ -171,7 +171,7 @@ class FifoReader : public Fifo {
     std::memcpy(object, ring_ + at, sizeof *object);
     left_ -= sizeof *object;
   }
-  /// Ends the record, and frees its cell and its room for the writer.
+  /// Ends the reading of the record: from now on the writer may overwrite its cell and its bytes.
   void release() {
     ++records_;
     if (in_ring_ > 0) {
@@ -185,8 +185,8 @@ class FifoReader : public Fifo {
   /// True if bytes that the caller has copied from a location may be other bytes than the writer's
   /// message, because the writer has closed the fifo.
   bool is_closed() const;
-  /// True if a writer that waited for room may go on: a quarter of the cells or of the ring was
-  /// released since the function last returned true.
+  /// True if this reader has released a quarter of the cells or of the ring since this function
+  /// last returned true. A writer that waits for room can then write its next record.
   bool writer_may_go_on() {
     if (records_ - told_records_ < cell_count_ / 4 && bytes_ - told_bytes_ < capacity_ / 4)
       return false;
